@@ -20,6 +20,7 @@ from nearcast.live.cells.frame import (
     fill_keys,
     frame_of,
     side_of_window,
+    write_finest_cell,
     write_window,
 )
 from nearcast.live.cells.queries import write_words
@@ -36,12 +37,14 @@ from nearcast.live.cells.segments import (
     POSTING,
     START,
     WORD,
-    Segments,
     count_words,
+    fill_directories,
     fill_lists,
+    list_of,
+    place_directories,
+    postings_of,
 )
 from nearcast.live.cells.store import CellLiveStore
-from nearcast.live.cells.walk import first_position, first_position_near
 from nearcast.model import Similar
 from nearcast.query import parse
 from support.live_model import LiveModel
@@ -119,12 +122,29 @@ def test_keys_tell_on_which_side_of_a_region_points_are(region, seed):
     assert INSIDE not in [side_of_window(window, 1, each) for each in key]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_finest_cell_of_a_key_holds_its_point(seed):
+    """Also that of points on the frame, and of frames far from 0."""
+    rng = np.random.default_rng(seed)
+    low, high = np.array([(0.0, 0.0), (-7.3e9, 1e-9), (1e12, -1e12)][seed]), rng.uniform(0.1, 1e6, 2)
+    points = np.vstack([low, low + high, low + high * (0, 1), rng.uniform(low, low + high, (500, 2))])
+    box, cell = np.hstack([points, points]), np.empty(4)
+    frame = frame_of(box)
+    key, kind = np.empty(len(box), np.int64), np.empty(len(box), np.int64)
+    fill_keys(box, frame, key, kind)
+    for point, each in zip(points, key, strict=True):
+        write_finest_cell(frame[None], 0, each, cell)
+        assert (cell[:2] <= point).all()
+        assert (point <= cell[2:]).all()
+        assert (cell[2:] - cell[:2] <= 4 * frame[2:]).all()
+
+
 def check_segments(model):
     """Walk over all segments: every row that lives once, lists ascending, and cells where the directory says."""
     store = model.store
     segments, table = store._builder.segments, store._rows()
     filed = []
-    for about in segments.segment:
+    for at, about in enumerate(segments.segment):
         first, n = about[POSITION], about[N_POSITIONS]
         rows, key = segments.row[first : first + n], segments.key[first : first + n]
         filed += rows.tolist()
@@ -136,6 +156,7 @@ def check_segments(model):
         assert (key[classes[NO_CELL] :] == 0).all()
         _check_directory(segments, about, key[: classes[1]])
         _check_lists(segments, about, table, rows)
+        _check_list_directories(segments, at, key[: classes[1]])
     live = np.flatnonzero(table.expires > store._state.now)
     assert set(live.tolist()) <= set(filed)
     assert len(filed) == len(set(filed))
@@ -157,16 +178,33 @@ def _check_lists(segments, about, table, rows):
         assert np.flatnonzero(has).tolist() == segments.posting[start[k] : start[k + 1]].tolist()
 
 
-@pytest.mark.parametrize("is_all", [False, True], ids=["a word", "all"])
-def test_a_place_in_a_list_is_found_from_any_guess(is_all):
-    """Where a posting stands is what bisection says, however far the guess is off, or outside."""
-    posting = np.array([3, 4, 5, 9, 20, 21, 22, 40, 41, 60, 61, 62, 63, 64, 90], np.int32)
-    segments = Segments.none()._replace(posting=posting)
-    for first, last in ((0, 15), (2, 13), (7, 8), (5, 5)):
-        for position in range(95):
-            expected = first_position(segments, is_all, first, last, position)
-            found = {first_position_near(segments, is_all, first, last, position, guess) for guess in range(-2, 18)}
-            assert {expected} == found
+def _check_list_directories(segments, at, key):
+    about = segments.segment[at]
+    for number in range(about[START], about[START] + (about[N_WORDS] or about[N_IDS])):
+        postings = postings_of(segments, at, number)
+        if postings.level:
+            position = segments.posting[postings.first : postings.last]
+            cell_of = key[position[position < len(key)]] >> 2 * (BITS - postings.level)
+            n = (1 << 2 * postings.level) + 1
+            starts = segments.cell[postings.cells : postings.cells + n] + postings.origin - postings.first
+            assert np.searchsorted(cell_of, np.arange(n)).tolist() == starts.tolist()
+
+
+@pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
+def test_long_lists_have_a_directory_of_their_own(space):
+    """It says where the points of its cells begin; boxes stand behind them, and short lists have none."""
+    model = town(space, 600)
+    model.append([(("ramen", "d"), (x, x, x + 40.0, x)) for x in range(10)], [LONG] * 10)
+    model.append([(("ramen",), (1.0, 1.0, 1.0, 1.0))] * 600, [LONG] * 600)
+    model.relevant([(RAMEN, None)])
+    check_segments(model)
+    segments, words = model.store._builder.segments, model.store.word_table
+    ((ramen, level), (rare, none)) = (
+        (number, postings_of(segments, 0, number).level)
+        for number in (list_of(segments, 0, words.id_of(word))[0] for word in ("ramen", "d"))
+    )
+    assert ramen != rare
+    assert level > 0 == none
 
 
 @pytest.mark.parametrize("space", [EARTH, PLANE], ids=["earth", "plane"])
@@ -193,6 +231,17 @@ def test_all_messages_at_one_place(space):
     model.append([(("ramen",), (7.0, 8.0, 7.0, 8.0))] * 600, [LONG] * 600)
     assert [600, 0] == [len(row) for row in model.relevant([(RAMEN, Circle(7, 8, 0)), (RAMEN, Box(0, 0, 7, 7.99))])]
     assert [600] == [len(row) for row in model.moved([(RAMEN, Box(0, 0, 7, 8))], [Box(0, 0, 7, 7)])]
+
+
+def test_few_points_have_no_directory_in_a_list_longer_than_is_looked_at_one_by_one(monkeypatch):
+    """The only cell of such a list, everything, is found without one."""
+    monkeypatch.setattr(CellLiveStore, "unfiled_rows", 0)
+    model = LiveModel("cells", PLANE)
+    model.append([(("ramen", "a"), (x, x, x, x)) for x in range(20)], [LONG] * 20)
+    wide, low = Box(-50, -50, 50, 50), Box(-50, -50, 8.5, 8.5)
+    found = model.relevant([(RAMEN, wide), (parse("a"), low), (RAMEN, Circle(5, 5, 100)), (RAMEN, None)])
+    assert [20, 9, 20, 20] == [len(row) for row in found]
+    assert [11] == [len(row) for row in model.moved([(RAMEN, wide)], [low])]
 
 
 def test_places_as_far_apart_as_numbers_go():
@@ -233,5 +282,14 @@ def test_every_kernel_is_compiled_once(tmp_path):
     for lent in (columns.code, columns.code_start, columns.kind, columns.regions.part):
         lent.flags.writeable = False
     model.store.relevant(columns, model._weights().from_term(0), np.zeros(1, np.int64))
-    kernels = (search_rows, search_safe, fill_keys, count_words, fill_lists, write_words)
+    kernels = (
+        search_rows,
+        search_safe,
+        fill_keys,
+        count_words,
+        fill_lists,
+        place_directories,
+        fill_directories,
+        write_words,
+    )
     assert {} == {kernel.__name__: kernel.signatures for kernel in kernels if len(kernel.signatures) != 1}

@@ -34,7 +34,8 @@ NO_CELL = 4
 
 def frame_of(box: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the frame of some places, as (x, y, width and height of a finest cell); infinite where it is too wide."""
-    low, high = box[:, :2].min(axis=0), box[:, :2].max(axis=0)
+    x, y = box[:, 0], box[:, 1]  # one by one: along both at once takes ten times as long
+    low, high = np.array([x.min(), y.min()]), np.array([x.max(), y.max()])
     with np.errstate(over="ignore"):
         width = np.maximum(high - low, _LEAST_WIDTH * np.maximum(np.abs(low), 1.0))
     return np.concatenate([low, width / (1 << BITS)])
@@ -77,6 +78,23 @@ def _spread_bits(value):
     value = (value | (value << 4)) & 0x0F0F0F0F0F0F0F0F
     value = (value | (value << 2)) & 0x3333333333333333
     return (value | (value << 1)) & 0x5555555555555555
+
+
+@inlined
+def _gather_bits(value):
+    """Return every second bit of a number from the lowest on, side by side: what `_spread_bits` has spread."""
+    value &= 0x5555555555555555
+    value = (value | (value >> 1)) & 0x3333333333333333
+    value = (value | (value >> 2)) & 0x0F0F0F0F0F0F0F0F
+    value = (value | (value >> 4)) & 0x00FF00FF00FF00FF
+    value = (value | (value >> 8)) & 0x0000FFFF0000FFFF
+    return (value | (value >> 16)) & 0x00000000FFFFFFFF
+
+
+@inlined
+def write_finest_cell(frame, at, key, rectangle):
+    """Write the rectangle of the finest cell with a key on a plane, wide enough for the points in it."""
+    write_rectangle(frame, at, _gather_bits(key), _gather_bits(key >> 1), BITS, False, rectangle)
 
 
 @inlined

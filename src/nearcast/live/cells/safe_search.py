@@ -56,10 +56,8 @@ def search_safe(table, segments, tail, queries, places, dropped, is_earth, scrat
             best = _tried(table, message, queries, places, row, now, is_earth, best)
         for at in range(segments.segment.shape[0]):
             for clause in range(queries.clause_start[row], queries.clause_start[row + 1]):
-                first, last, is_all = clause_trigger(queries, clause, segments, at)
-                best = _walk_list(
-                    table, segments, at, first, last, is_all, queries, places, row, now, is_earth, scratch, best
-                )
+                postings = clause_trigger(queries, clause, segments, at)
+                best = _walk_list(table, segments, at, postings, queries, places, row, now, is_earth, scratch, best)
         safe[row] = best
 
 
@@ -77,11 +75,11 @@ def _tried(table, message, queries, places, row, now, is_earth, best):
 
 
 @inlined
-def _walk_list(table, segments, at, first, last, is_all, queries, places, row, now, is_earth, scratch, best):
+def _walk_list(table, segments, at, postings, queries, places, row, now, is_earth, scratch, best):
     """Go down the cells of one list, class by class; return the least distance found, or `best`."""
-    stack = scratch.walk.stack
+    stack, first = scratch.walk.stack, postings.first
     for kind in range(N_CLASSES):
-        end = end_of_class(segments, at, kind, is_all, first, last)
+        end = end_of_class(segments, at, kind, postings, first)
         depth = 0
         if end > first:
             depth = push(stack, 0, 0, 0, 0, 0, first, end)
@@ -93,20 +91,20 @@ def _walk_list(table, segments, at, first, last, is_all, queries, places, row, n
                 continue
             is_few = stack[depth, LAST] - stack[depth, FIRST] <= FEW
             if kind != NO_CELL and not is_few and stack[depth, LEVEL] < BITS:
-                depth = _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth)
+                depth = _branch(segments, at, postings, kind, places, row, is_earth, scratch, depth)
                 continue
             for i in range(stack[depth, FIRST], stack[depth, LAST]):
-                position = i if is_all else segments.posting[i]
+                position = i if postings.is_all else segments.posting[i]
                 message = np.int64(segments.row[segments.segment[at, POSITION] + position])
                 best = _tried(table, message, queries, places, row, now, is_earth, best)
     return best
 
 
 @inlined
-def _branch(segments, at, is_all, kind, places, row, is_earth, scratch, depth):
+def _branch(segments, at, postings, kind, places, row, is_earth, scratch, depth):
     """Replace the topmost cell by its parts, that of the least bound on top; return the depth."""
     stack, bound = scratch.walk.stack, scratch.bound
-    top = push_children(segments, at, kind, is_all, stack, depth)
+    top = push_children(segments, at, kind, postings, stack, depth)
     for i in range(depth, top):
         write_cell(segments, at, kind, stack, i, is_earth, scratch.walk)
         bound[i] = _least_change(is_earth, places, row, scratch.walk)

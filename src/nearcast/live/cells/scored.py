@@ -24,28 +24,45 @@ _MOST_BITS = 62
 @inlined
 def try_found(
     table, message, radius, sure, trigger, n_words,
-    queries, before, after, row, now, is_earth, order, n, found,
+    queries, before, after, row, is_earth, order, n, found,
 ):  # fmt: skip
-    """Test a message that the list of a word has found, unless it has an earlier word; `trigger` = n_words: no list.
+    """Test a live message that a word's list has found, unless it has an earlier word; `trigger` = n_words: no list.
 
-    The words of the row are tried in `order`; it matters within `radius` of one place, if not within `sure` of both.
+    The words of the row are tried in `order`; it matters within `radius` of one place, if not within `sure` of
+    both, which on a plane `is_settled` has told.
     """
     if is_earth:
         away, ahead = _distances(table, message, before, after, row, is_earth)
         if not is_within(is_earth, min(away, ahead), radius) or max(away, ahead) < sure:
             return n
         text = _text_found(table, message, trigger, n_words, queries, row, order)
-        if text < 0.0 or table.expires[message] <= now:
+        if text < 0.0:
             return n
         return _note_score(text, away, ahead, message, queries, before, row, n, found)
     was, will = _square(table, message, before, row), _square(table, message, after, row)
-    if are_on_one_side(was, will, radius, sure):
-        return n
     text = _text_found(table, message, trigger, n_words, queries, row, order)
-    if text < 0.0 or _has_same_answer(text, was, will, queries, row) or table.expires[message] <= now:
+    if text < 0.0 or _has_same_answer(text, was, will, queries, row):
         return n
     away, ahead = _distances(table, message, before, after, row, is_earth)
     return _note_score(text, away, ahead, message, queries, before, row, n, found)
+
+
+@inlined
+def is_settled(table, message, radius, sure, before, after, row, is_earth):
+    """Tell whether a message on a plane certainly lies beyond a radius of both places, or within a sure one of both."""
+    if is_earth:  # to measure how far it is takes long, and is done once
+        return False
+    return are_on_one_side(_square(table, message, before, row), _square(table, message, after, row), radius, sure)
+
+
+@inlined
+def is_cell_settled(cell, radius, sure, before, after, row):
+    """Tell what `is_settled` tells of every point of a rectangle on a plane."""
+    was = _square_to(cell[0], cell[1], cell[2], cell[3], before, row)
+    will = _square_to(cell[0], cell[1], cell[2], cell[3], after, row)
+    if are_on_one_side(was, will, radius, -1.0):
+        return True
+    return sure > 0.0 and are_on_one_side(_farthest(cell, before, row), _farthest(cell, after, row), np.inf, sure)
 
 
 @inlined
@@ -59,12 +76,29 @@ def try_score(table, message, queries, before, after, row, is_earth, n, found):
 @inlined
 def _square(table, message, places, row):
     """Return the square of the distance of a message from the place of a row on a plane, infinite from nowhere."""
+    box = table.box
+    return _square_to(box[message, 0], box[message, 1], box[message, 2], box[message, 3], places, row)
+
+
+@inlined
+def _square_to(x_min, y_min, x_max, y_max, places, row):
+    """Return the square of the distance of a rectangle from the place of a row on a plane, infinite from nowhere."""
     if places.kind[row] == NOWHERE:
         return np.inf
-    at, box = places.part_start[row], table.box
+    at = places.part_start[row]
     x, y = places.part[at, 0], places.part[at, 1]
-    across = max(box[message, 0] - x, 0.0, x - box[message, 2])
-    along = max(box[message, 1] - y, 0.0, y - box[message, 3])
+    across, along = max(x_min - x, 0.0, x - x_max), max(y_min - y, 0.0, y - y_max)
+    return across * across + along * along
+
+
+@inlined
+def _farthest(cell, places, row):
+    """Return the square of the distance of a rectangle's farthest point, infinite from nowhere."""
+    if places.kind[row] == NOWHERE:
+        return np.inf
+    at = places.part_start[row]
+    x, y = places.part[at, 0], places.part[at, 1]
+    across, along = max(cell[2] - x, x - cell[0]), max(cell[3] - y, y - cell[1])
     return across * across + along * along
 
 

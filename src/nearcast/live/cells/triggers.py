@@ -11,7 +11,7 @@ import numpy as np
 
 from nearcast._jit import inlined
 from nearcast.live.cells.queries import NO_WORD
-from nearcast.live.cells.segments import N_POSITIONS, list_of
+from nearcast.live.cells.segments import all_postings, list_of, no_postings, postings_of
 from nearcast.live.cells.walk import narrower
 from nearcast.query import NOT, PHRASE
 from nearcast.similarity import MARGIN, counts_weights, most_text, near_needed, reads_whole_message
@@ -19,9 +19,9 @@ from nearcast.similarity import MARGIN, counts_weights, most_text, near_needed, 
 
 @inlined
 def clause_trigger(queries, clause, segments, at):
-    """Return (first, last, is all): the list of a clause, in `posting` or of positions; empty if it cannot hold."""
+    """Return the list of a clause, that of all positions if it needs no word; empty if it cannot hold."""
     i, end = queries.code_start[clause], queries.code_start[clause + 1]
-    first, last, is_all = np.int64(0), segments.segment[at, N_POSITIONS], True
+    shortest, number = np.int64(-1), np.int64(0)
     while i < end:
         op = queries.code[i]
         begin, n = i, 1
@@ -35,28 +35,30 @@ def clause_trigger(queries, clause, segments, at):
         if op >= 0 or op == PHRASE:
             for k in range(begin, begin + n):
                 if queries.code[k] == NO_WORD:
-                    return np.int64(0), np.int64(0), False
-                low, high = list_of(segments, at, queries.code[k])
-                if is_all or high - low < last - first:
-                    first, last, is_all = low, high, False
-    return first, last, is_all
+                    return no_postings()
+                each, length = list_of(segments, at, queries.code[k])
+                if length == 0:
+                    return no_postings()
+                if shortest < 0 or length < shortest:
+                    number, shortest = each, length
+    return all_postings(segments, at) if shortest < 0 else postings_of(segments, at, number)
 
 
 @inlined
-def order_words(queries, row, segments, at, order, low, high):
+def order_words(queries, row, segments, at, order, number, length):
     """Write the lists of a scored row's words, shortest first, those without postings left out; return how many."""
     n = 0
     for i in range(queries.word_start[row], queries.word_start[row + 1]):
         if queries.word[i] == NO_WORD:
             continue
-        first, last = list_of(segments, at, queries.word[i])
-        if last == first:
+        each, n_postings = list_of(segments, at, queries.word[i])
+        if n_postings == 0:
             continue
         k = n
-        while k > 0 and high[k - 1] - low[k - 1] > last - first:
-            order[k], low[k], high[k] = order[k - 1], low[k - 1], high[k - 1]
+        while k > 0 and length[k - 1] > n_postings:
+            order[k], number[k], length[k] = order[k - 1], number[k - 1], length[k - 1]
             k -= 1
-        order[k], low[k], high[k] = i, first, last
+        order[k], number[k], length[k] = i, each, n_postings
         n += 1
     return n
 

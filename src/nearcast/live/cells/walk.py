@@ -39,13 +39,17 @@ if TYPE_CHECKING:
 #: Of a walk: what is looked for is relevant at one of the two places, whichever.
 EITHER = 0
 #: Up to so many postings a cell is not divided further; up to so many it is not even compared with the regions. Of a
-#: scored row, for which the distance to a message is as cheap as that to a cell, they are more.
+#: box, which keys tell from most points, they are more, and of a scored row, for which the distance to a message is as
+#: cheap as that to a cell.
 FEW, VERY_FEW = 16, 4
+FEW_BY_KEY, VERY_FEW_BY_KEY = 48, 16
 FEW_SCORED, VERY_FEW_SCORED = 32, 8
 #: Columns of the stack of cells: the least key, the first finest cell's column and line, the level, and the postings.
 KEY, COLUMN, LINE, LEVEL, FIRST, LAST = range(6)
+#: Of a directory, cells are taken that a rectangle is at most 2 ** _MORE_BITS of wide.
+_MORE_BITS = 2
 #: Each level leaves at most three cells on the stack.
-_STACK = 3 * BITS + 4
+_STACK = 3 * BITS + ((1 << _MORE_BITS) + 1) ** 2
 #: Filters are wider than what they let pass by this share, and on the earth by a micrometre: far above rounding.
 _WIDER, _WIDER_M = 1.0 + 1e-9, 1e-6
 #: Between these radii squares of lengths are numbers of full precision.
@@ -90,29 +94,34 @@ def push(stack, depth, key, column, line, level, first, last):
 
 
 @inlined
-def push_cells(segments, at, kind, is_all, first, last, scratch):
-    """Put on the empty stack the cells, one to four, in which a box that touches `scratch.rectangle` may begin.
+def push_cells(segments, at, kind, postings, first, last, scratch):
+    """Put on the empty stack the cells in which a box that touches `scratch.rectangle` may begin.
 
-    Where a cell begins in a list is searched near where the one before it ends, where it ends near where it begins:
-    bisection of a long list waits for memory at nearly every step.
+    Those of the list's directory, or if they are many the least that are few; without one, one to four.
     """
-    columns, stack, depth, near = scratch.columns, scratch.stack, 0, np.int64(-1)
+    columns, stack, depth = scratch.columns, scratch.stack, 0
     write_columns(segments.frame, at, kind, scratch.rectangle, columns)
-    bits = 0
-    while (max(columns[2] - columns[0], columns[3] - columns[1]) >> bits) > 0:
+    bits, more = 0, 0
+    if kind == 0 and postings.level > 0:
+        bits, more = BITS - postings.level, _MORE_BITS
+    while (max(columns[2] - columns[0], columns[3] - columns[1]) >> (bits + more)) > 0:
         bits += 1
     for column in range(columns[0] >> bits, (columns[2] >> bits) + 1):
         for line in range(columns[1] >> bits, (columns[3] >> bits) + 1):
             key = key_of(column << bits, line << bits)
-            begin = position_of(segments, at, kind, key)
-            end = position_of(segments, at, kind, key + (np.int64(1) << 2 * bits))
-            if near < 0:  # there it would be if the word were as frequent everywhere
-                near = first + (last - first) * begin // segments.segment[at, N_POSITIONS]
-            low = first_position_near(segments, is_all, first, last, begin, near)
-            near = high = first_position_near(segments, is_all, low, last, end, low)
+            low = begin_of_cell(segments, at, kind, postings, first, last, key, BITS - bits)
+            high = begin_of_cell(segments, at, kind, postings, low, last, key + (np.int64(1) << 2 * bits), BITS - bits)
             if high > low:
                 depth = push(stack, depth, key, column << bits, line << bits, BITS - bits, low, high)
     return depth
+
+
+@inlined
+def begin_of_cell(segments, at, kind, postings, first, last, key, level):
+    """Return the first of these postings in the cell of this level that begins with a key, or behind it."""
+    if kind == 0 and 0 < postings.level >= level:
+        return np.int64(postings.origin + segments.cell[postings.cells + (key >> 2 * (BITS - postings.level))])
+    return first_position(segments, postings.is_all, first, last, position_of(segments, at, kind, key))
 
 
 @inlined
@@ -200,7 +209,7 @@ def where_by_key(window, key, side):
 
 
 @inlined
-def push_children(segments, at, kind, is_all, stack, depth):
+def push_children(segments, at, kind, postings, stack, depth):
     """Replace the topmost cell, at `depth`, by its four parts, those without postings left out; return the depth."""
     key, column, line = stack[depth, KEY], stack[depth, COLUMN], stack[depth, LINE]
     level, first, last = stack[depth, LEVEL] + 1, stack[depth, FIRST], stack[depth, LAST]
@@ -209,7 +218,7 @@ def push_children(segments, at, kind, is_all, stack, depth):
         next_key = key + half * half
         end = last
         if part < 3:
-            end = first_position(segments, is_all, first, last, position_of(segments, at, kind, next_key))
+            end = begin_of_cell(segments, at, kind, postings, first, last, next_key, level)
         if end > first:
             depth = push(stack, depth, key, column + half * (part & 1), line + half * (part >> 1), level, first, end)
         key, first = next_key, end
@@ -217,12 +226,12 @@ def push_children(segments, at, kind, is_all, stack, depth):
 
 
 @inlined
-def end_of_class(segments, at, kind, is_all, first, last):
+def end_of_class(segments, at, kind, postings, first):
     """Return where the postings of a class end; behind the last class that there is nothing is searched."""
     position = segments.segment[at, CLASS_FIRST + kind + 1]
     if position == segments.segment[at, N_POSITIONS]:
-        return last
-    return first_position(segments, is_all, first, last, position)
+        return postings.last
+    return first_position(segments, postings.is_all, first, postings.last, position)
 
 
 @inlined
@@ -237,26 +246,6 @@ def first_position(segments, is_all, first, last, position):
         else:
             last = middle
     return first
-
-
-@inlined
-def first_position_near(segments, is_all, first, last, position, guess):
-    """Return what `first_position` does, by steps from a guess on that double."""
-    if is_all:
-        return min(max(position, first), last)
-    posting, step, at = segments.posting, np.int64(1), min(max(guess, first), last)
-    if at < last and posting[at] < position:
-        while at < last and posting[at] < position:
-            first = at + 1
-            at, step = at + step, 2 * step
-        last = min(at, last)
-    else:
-        last, at = at, at - 1
-        while at >= first and posting[at] >= position:
-            last = at
-            at, step = at - step, 2 * step
-        first = max(at + 1, first)
-    return first_position(segments, is_all, first, last, position)
 
 
 @inlined
