@@ -73,6 +73,7 @@ def _numba() -> Any:
 
     give_notice(is_kept=_CACHE_ON)
     _teach_prefetch()
+    _teach_bit_count()
     return numba
 
 
@@ -137,6 +138,24 @@ def prefetch(array: Any, index: Any) -> None:
 
     `index` counts items from the first one on, also where there are two axes. Run as Python it does nothing.
     """
+
+
+def bit_count(word: Any) -> int:
+    """Return how many bits of a uint64 are set: an instruction of the processor, for which Numba has no name."""
+    return int(word).bit_count()
+
+
+def _teach_bit_count() -> None:
+    """Let kernels call `bit_count`."""
+    from numba.core import types
+    from numba.extending import intrinsic, overload
+
+    def called(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    counted = intrinsic(lambda _context, word: (types.int64(word), called))
+    compiled = overload(bit_count, inline="always")
+    compiled(lambda word: lambda word: counted(word))  # noqa: ARG005, PLW0108
 
 
 def _teach_prefetch() -> None:

@@ -24,7 +24,7 @@ def _wanted():
 
 @pytest.mark.modes
 @pytest.mark.small
-def test_a_group_has_as_many_rows_as_a_cell():
+def test_a_group_has_the_rows_of_four_cells():
     """A message looks its words up in every group it may reach: smaller groups would cost more than they rule out."""
     wanted, said = _wanted(), [(["tea", "word1"], point(30, 30)), (["word2"], point(70, 50)), (["tea"], point(0, 99))]
     actor, naive = IndexActor(create(f"trigger:leaf_rows={LEAF_ROWS},few=0,delta_rows=32", PLANE)), Naive(PLANE)
@@ -33,8 +33,8 @@ def test_a_group_has_as_many_rows_as_a_cell():
         each.settle()
     check_index(actor.index)
     (component,) = actor.index._components
-    cells = cut_space(np.array([[*each.place, *each.place] for each in wanted]), LEAF_ROWS)
+    cells = cut_space(np.array([[*each.place, *each.place] for each in wanted]), 4 * LEAF_ROWS)
 
     assert len(cells.origin) == len(component.segment.discs.group_reach)
-    assert len(cells.origin) > len(wanted) // LEAF_ROWS
+    assert len(cells.origin) > len(wanted) // (4 * LEAF_ROWS)
     assert naive.match(said) == as_pairs(actor.match(said))

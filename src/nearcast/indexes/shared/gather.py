@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast._jit import hot_kernel, inlined
+from nearcast._jit import bit_count, hot_kernel, inlined
 
 #: Below this many, an insertion sort beats counting digits.
 _SHORT = 32
-#: Counters that let scores be sorted in two passes while slots are below 2^24.
-TWO_PASSES = 2 << 12
-#: Two passes pay from this many slots on for a thousand counters, which have to be cleared.
-_WORTH_CLEARING = 250
+_ONE = np.uint64(1)
 
 
 @inlined
@@ -165,32 +162,6 @@ def _scatter_scored(from_slots, from_scores, from_first, to_slots, to_scores, to
 
 
 @inlined
-def _sort_in_two_passes(slots, scores, first, n, bits, spare_slots, spare_scores, digits):
-    """Sort pairs by the low `bits` of their slots and then by the others, both counted in one go."""
-    size = 1 << bits
-    for d in range(2 * size):
-        digits[d] = 0
-    for i in range(n):
-        slot = slots[first + i]
-        digits[slot & (size - 1)] += 1
-        digits[size + (slot >> bits)] += 1
-    low = high = 0
-    for d in range(size):
-        low, digits[d] = low + digits[d], low
-        high, digits[size + d] = high + digits[size + d], high
-    for i in range(n):
-        slot = slots[first + i]
-        d = slot & (size - 1)
-        spare_slots[digits[d]], spare_scores[digits[d]] = slot, scores[first + i]
-        digits[d] += 1
-    for i in range(n):
-        slot = spare_slots[i]
-        d = size + (slot >> bits)
-        slots[first + digits[d]], scores[first + digits[d]] = slot, spare_scores[i]
-        digits[d] += 1
-
-
-@inlined
 def search_each(search_one, index, most, batch, scratch, found, n_bits, first, counts):
     """Search for the messages from `first` on, as long as `most` answers fit; return the first not searched for.
 
@@ -211,13 +182,9 @@ def search_each(search_one, index, most, batch, scratch, found, n_bits, first, c
 
 @inlined
 def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digits):
-    """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256 or `TWO_PASSES`."""
+    """Sort `slots[first:first + n]` and their scores along; the spare arrays hold n, `digits` 256."""
     if n < _SHORT:
         _sort_short_scored(slots, scores, first, n)
-        return
-    half = (n_bits + 1) // 2
-    if (2 << half) <= digits.size and n * 1000 >= _WORTH_CLEARING << half:
-        _sort_in_two_passes(slots, scores, first, n, half, spare_slots, spare_scores, digits)
         return
     shift = 0
     while shift < n_bits:
@@ -231,7 +198,7 @@ def sort_scored(slots, scores, first, n, n_bits, spare_slots, spare_scores, digi
 
 
 @inlined
-def _drop_repeats_scored(slots, scores, first, last):
+def drop_repeats_scored(slots, scores, first, last):
     """Do what `_drop_repeats` does with scores along; a slot found twice has the same score both times."""
     kept = first
     for i in range(first, last):
@@ -245,48 +212,59 @@ def _drop_repeats_scored(slots, scores, first, last):
 def sort_found(slots, scores, n, n_bits, spare_slots, spare_scores, digits):
     """Sort the first n slots and their scores along, each slot once; return how many there are."""
     sort_scored(slots, scores, 0, n, n_bits, spare_slots, spare_scores, digits)
-    return _drop_repeats_scored(slots, scores, 0, n)
+    return drop_repeats_scored(slots, scores, 0, n)
 
 
 @hot_kernel
-def merge_hits(
-    found, starts, hit_slot, hit_score, hit_message, list_of, begin, n_bits, spare, spare_score, digits, out, score
-):
-    """Join the slots that searches found, each worth 1, and hits in no order; return the number of slots written.
+def merge_hits(hit_slot, hit_score, hit_message, begin, n_bits, spare, spare_score, digits, out, score):
+    """Sort hits, each a slot, its score and a message, in no order; return the number of slots written.
 
-    What was found is as for `merge_found`; hit h is slot, score and position. `out` and `score` get all lists end to
-    end, that of position i as list `list_of[i]`; list l begins at `begin[l]`, whose last place is the end of them all.
+    `out` and `score` get the hits of all messages end to end. Those of message l begin at `begin[l]`, whose last place
+    is the end of them all.
     """
     n = begin.size - 1
     begin[:] = 0
-    for i in range(n):
-        for k in range(starts.shape[0]):
-            begin[list_of[i] + 1] += starts[k, i + 1] - starts[k, i]
     for h in range(hit_slot.size):
-        begin[list_of[hit_message[h]] + 1] += 1
+        begin[hit_message[h] + 1] += 1
     for i in range(n):
         begin[i + 1] += begin[i]
     # While lists are filled, begin[l] is where list l has come to; at the end that is where l + 1 began.
-    for i in range(n):
-        at = begin[list_of[i]]
-        for k in range(starts.shape[0]):
-            for j in range(starts[k, i], starts[k, i + 1]):
-                out[at], score[at] = found[j], 1.0
-                at += 1
-        begin[list_of[i]] = at
     for h in range(hit_slot.size):
-        to = list_of[hit_message[h]]
-        at = begin[to]
+        at = begin[hit_message[h]]
         out[at], score[at] = hit_slot[h], hit_score[h]
-        begin[to] = at + 1
+        begin[hit_message[h]] = at + 1
     first = end = 0
     for i in range(n):
         last = begin[i]
         sort_scored(out, score, first, last - first, n_bits, spare, spare_score, digits)
-        kept = _drop_repeats_scored(out, score, first, last) - first
+        kept = drop_repeats_scored(out, score, first, last) - first
         for j in range(kept if end < first else 0):
             out[end + j], score[end + j] = out[first + j], score[first + j]
         begin[i] = end
         first, end = last, end + kept
     begin[n] = end
     return end
+
+
+@inlined
+def mark_slots(slots, first, last, marks):
+    """Set the bits of `slots[first:last]` in `marks`, 64 slots to a word."""
+    for j in range(first, last):
+        marks[slots[j] >> 6] |= _ONE << np.uint64(slots[j] & 63)
+
+
+@inlined
+def rank_marks(marks, rank):
+    """Write how many bits are set before each word of `marks`; return how many are set."""
+    n = 0
+    for w in range(marks.size):
+        rank[w] = n
+        n += bit_count(marks[w])
+    return n
+
+
+@inlined
+def rank_of(slot, marks, rank):
+    """Return how many marked slots are below a slot."""
+    w = slot >> 6
+    return rank[w] + bit_count(marks[w] & ((_ONE << np.uint64(slot & 63)) - _ONE))

@@ -176,14 +176,14 @@ class MergingIndex(Index):
         # Joining drops circles that no row uses: places that somebody has left, and the spare room of a delta.
         rows, geometry = join_rows([(component.taken(component.live_rows(self._owner)), component.geometry)])
         self._dead[component.number] = 0
-        return SegmentComponent(component.number, self._build(weigh_rows(rows, self._weights)), geometry)
+        return SegmentComponent(component.number, self._build(weigh_rows(rows, self._weights)), geometry, self._weights)
 
     def _merge(self, old: list[Component], owner: NDArray[np.uint8], numbering: int) -> None:
         """Build one segment of the live rows of `old`; rows that die meanwhile are left out by their owner."""
         pieces = [(component.taken(component.live_rows(owner)), component.geometry) for component in old]
         rows, geometry = join_rows(pieces)
         # The new segment takes over the number of the first old one; it needs no number of its own.
-        merged = SegmentComponent(old[0].number, self._build(rows), geometry)
+        merged = SegmentComponent(old[0].number, self._build(rows), geometry, self._weights)
         with self._lock:
             self._undo.roll_back()
             if numbering != self._numbering or any(component not in self._components for component in old):

@@ -11,7 +11,6 @@ from nearcast.geo import Space, polygons_touch
 from nearcast.indexes import Matches
 from nearcast.indexes.shared.gather import (
     merge_found,
-    merge_hits,
     place_in_message_order,
     place_scores_in_message_order,
     sort_distinct,
@@ -20,6 +19,7 @@ from nearcast.indexes.shared.threads import chunk_for, in_threads
 from nearcast.indexes.trigger.components import Component, DeltaComponent
 from nearcast.indexes.trigger.mobile.component import MobileComponent
 from nearcast.indexes.trigger.places import cells_of_boxes
+from nearcast.indexes.trigger.runs import NO_RUN, WORTH_MARKING, merge_runs
 from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
@@ -158,6 +158,12 @@ def _with_room_to_sort(scratch: TriggerScratch, n: int) -> TriggerScratch:
     return scratch._replace(spare=np.empty(2 * n, np.int32), spare_score=np.empty(2 * n))
 
 
+def _with_room_to_mark(scratch: TriggerScratch, n_words: int) -> TriggerScratch:
+    if len(scratch.marks) >= n_words:
+        return scratch
+    return scratch._replace(marks=np.empty(2 * n_words, np.uint64), rank=np.empty(2 * n_words, np.int32))
+
+
 def _batch(
     messages: Messages, totals: NDArray[np.float64], order: NDArray[np.int32], held: IndexView, scratch: TriggerScratch
 ) -> TriggerBatch:
@@ -226,34 +232,32 @@ def _search_scored_chunk(
     starts = np.zeros((len(held.components) + 1, n + 1), np.int64)
     mark_chunk(batch, scratch.number_of, scratch.masks)
     scratch, touching = _search_components(held, batch, scratch, starts, space)
-    for component in held.components:
-        scratch = _search_scored(component, held, batch, scratch)
+    scratch = _search_scored(held, batch, scratch)
     unmark_chunk(batch, scratch.number_of)
     scratch = _append_touching(touching, batch, scratch, starts[-1])
     used = starts if touching else starts[:-1]
-    n_hits = int(scratch.tally[HITS])
-    hits = (scratch.hit_slot[:n_hits], scratch.hit_score[:n_hits], scratch.hit_message[:n_hits])
-    n_found = int(scratch.tally[FOUND]) + n_hits
-    out, score, begin = np.empty(n_found, np.int32), np.empty(n_found), np.empty(n + 1, np.int64)
-    scratch = _with_room_to_sort(scratch, n_found)
-    n_bits, digits = held.n_slots.bit_length(), scratch.digits
-    list_of = batch.order if n == len(batch.box) else np.arange(n, dtype=np.int32)
-    total = merge_hits(
-        scratch.found, used, *hits, list_of, begin, n_bits, scratch.spare, scratch.spare_score, digits, out, score
-    )
     tally = scratch.tally
+    n_found = int(tally[FOUND] + tally[HITS])
+    out, score, begin = np.empty(n_found, np.int32), np.empty(n_found), np.empty(n + 1, np.int64)
+    n_words = (held.n_slots >> 6) + 1
+    scratch = _with_room_to_mark(_with_room_to_sort(scratch, min(n_found, n_words // WORTH_MARKING)), n_words)
+    marks, rank = scratch.marks[:n_words], scratch.rank[:n_words]
+    position_of, n_bits = np.arange(n), held.n_slots.bit_length()
+    if n == len(batch.box):
+        position_of[batch.order] = np.arange(n)
+    total = merge_runs(scratch.found, used, scratch, position_of, begin, n_bits, marks, rank, out, score)
     return scratch, _ChunkMatches(
         out[:total], score[:total], np.diff(begin), int(tally[LOOKED_AT]), int(tally[VERIFIED])
     )
 
 
-def _search_scored(
-    component: Component, held: IndexView, batch: TriggerBatch, scratch: TriggerScratch
-) -> TriggerScratch:
-    """Search the scored rows of a component, as often as it takes to have room for all hits."""
+def _search_scored(held: IndexView, batch: TriggerBatch, scratch: TriggerScratch) -> TriggerScratch:
+    """Search the scored rows of every component, as often as it takes to have room for all hits."""
     before = scratch.tally.copy()
-    while not component.search_scored(batch, held.owner, scratch):
+    scratch.last_run.fill(NO_RUN)
+    while not all(component.search_scored(batch, held.owner, scratch) for component in held.components):
         scratch = _with_more_room(scratch)
+        scratch.last_run.fill(NO_RUN)
         scratch.tally[:] = before
     return scratch
 
@@ -282,7 +286,7 @@ def _with_more_room(scratch: TriggerScratch) -> TriggerScratch:
         pending=np.concatenate([scratch.pending, np.empty_like(scratch.pending)]),
         hit_slot=np.concatenate([scratch.hit_slot, np.empty_like(scratch.hit_slot)]),
         hit_score=np.concatenate([scratch.hit_score, np.empty_like(scratch.hit_score)]),
-        hit_message=np.concatenate([scratch.hit_message, np.empty_like(scratch.hit_message)]),
+        run=np.concatenate([scratch.run, np.empty_like(scratch.run)]),
     )
 
 

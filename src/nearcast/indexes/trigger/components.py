@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,18 +33,22 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class SegmentComponent:
-    """An immutable segment with its polygons, under a number that marks the slots it owns."""
+    """An immutable segment with its polygons, under a number that marks the slots it owns.
+
+    It is made with the weights of terms that it was laid out by.
+    """
 
     number: int
     segment: TriggerSegment
     geometry: NDArray[np.object_]
+    weight: InitVar[NDArray[np.float64]]
     notes: DiscNotes = field(init=False)
     sieve: NDArray[np.uint64] = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, weight: NDArray[np.float64]) -> None:
         segment = self.segment
         self.sieve = sieve_of(segment)
-        self.notes = note_discs(segment.rows, segment.discs, is_earth=segment.earth[0] == 1)
+        self.notes = note_discs(segment.rows, segment.discs, weight, is_earth=segment.earth[0] == 1)
 
     @property
     def n_rows(self) -> int:
@@ -202,12 +206,14 @@ def save_segment(segment: TriggerSegment, geometry: NDArray[np.object_], folder:
     save_array(folder / "polygons_start.npy", np.cumsum([0, *map(len, wkb)], dtype=np.int64))
 
 
-def open_segment(number: int, folder: Path, *, n_slots: int, n_terms: int, space: Space) -> SegmentComponent:
-    """Map a segment that `save_segment` wrote; its slots and terms must be below these numbers."""
+def open_segment(
+    number: int, folder: Path, *, n_slots: int, n_terms: int, weight: NDArray[np.float64], space: Space
+) -> SegmentComponent:
+    """Map a segment that `save_segment` wrote; its slots and terms must be below these numbers, all terms weighed."""
     arrays = SavedArrays(folder)
     segment, polygons = map_segment(arrays), _opened_polygons(arrays)
     check_segment(arrays, segment, len(polygons), n_slots, n_terms, space)
-    return SegmentComponent(number, segment, polygons)
+    return SegmentComponent(number, segment, polygons, weight)
 
 
 def _opened_polygons(arrays: SavedArrays) -> NDArray[np.object_]:

@@ -28,12 +28,14 @@ from nearcast.indexes.trigger.rows import (
     rarest_terms,
     take_rows,
 )
+from nearcast.indexes.trigger.runs import note_run
 from nearcast.indexes.trigger.scratch import (
     FOUND,
     HITS,
     LOOKED_AT,
     MARKED,
     PENDING,
+    RUNS,
     VERIFIED,
     WAITING,
     end_message,
@@ -347,7 +349,7 @@ def search_scored_delta(rows, chains, batch, owner, number, scratch):
 def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     """Add a row to the hits if it reaches its threshold; False when room ran out."""
     at = scratch.tally[HITS]
-    if at == scratch.hit_slot.size:
+    if at == scratch.hit_slot.size or scratch.tally[RUNS] == len(scratch.run):
         return False
     scratch.tally[VERIFIED] += 1
     k = SCORED - rows.shape[row]
@@ -359,8 +361,9 @@ def _score(rows, row, slot, is_earth, term, batch, i, scratch):
     distance = place_distance(is_earth, rows.score[k, X], rows.score[k, Y], x_min, y_min, x_max, y_max)
     score = score_of(rows.score[k, TEXT_WEIGHT], text, near_of(distance, rows.score[k, MAX_DISTANCE]))
     if score >= rows.score[k, THRESHOLD]:
-        scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
+        scratch.hit_slot[at], scratch.hit_score[at] = slot, score
         scratch.tally[HITS] = at + 1
+        note_run(i, at, at + 1, scratch)
     return True
 
 

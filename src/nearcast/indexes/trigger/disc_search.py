@@ -15,7 +15,7 @@ import numpy as np
 from nearcast._jit import hot_kernel, inlined
 from nearcast.geo import cos_latitude, haversine_by_cosines, place_distance
 from nearcast.indexes.shared.word_order import comes_before
-from nearcast.indexes.trigger.discs import NOWHERE
+from nearcast.indexes.trigger.discs import FETCHED, NOWHERE
 from nearcast.indexes.trigger.reach import WILDCARD, frame_place
 from nearcast.indexes.trigger.rows import (
     FUNCTION,
@@ -30,7 +30,8 @@ from nearcast.indexes.trigger.rows import (
     X,
     Y,
 )
-from nearcast.indexes.trigger.scratch import HITS, LOOKED_AT, VERIFIED, has_term
+from nearcast.indexes.trigger.runs import note_run
+from nearcast.indexes.trigger.scratch import HITS, LOOKED_AT, RUNS, VERIFIED, has_term
 from nearcast.indexes.trigger.tables import find_list
 from nearcast.similarity import JACCARD, counts_weights, near_of, score_of, text_of
 
@@ -117,6 +118,12 @@ def _search_term(segment, notes, group, term, gap, batch, i, owner, number, scra
     x, y, z = np.float32(places[i, 0]), np.float32(places[i, 1]), np.float32(places[i, 2])
     spread = np.float32(places[i, 3])
     scratch.tally[LOOKED_AT] += last - first
+    begin = scratch.tally[HITS]
+    if group == NOWHERE:
+        everywhere = _reaching(discs.disc, first, last, np.inf)
+        if not _search_everywhere(segment, notes, term, first, everywhere, batch, i, owner, number, scratch):
+            return False
+        first = everywhere
     while first < last:
         stop, n = min(last, first + _STRETCH), 0
         for e in range(first, stop):
@@ -125,6 +132,40 @@ def _search_term(segment, notes, group, term, gap, batch, i, owner, number, scra
             # Each disc is written and the cursor moves only on a hit: no branch to mispredict.
             waiting[n] = e
             n += dx * dx + dy * dy + dz * dz <= reach * reach
+        first = stop
+        if n and not _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
+            return False
+    note_run(i, begin, scratch.tally[HITS], scratch)
+    return True
+
+
+@inlined
+def _search_everywhere(segment, notes, term, first, last, batch, i, owner, number, scratch):
+    """Do what `_search_term` does for discs that hold every message; False when room ran out.
+
+    Most rows there have one word in common with a message that is too far away for place to count. These have the score
+    that is noted beside the disc, and neither the row is fetched nor anything computed.
+    """
+    discs, waiting, tally = segment.discs, scratch.waiting, scratch.tally
+    x, y, z = np.float32(scratch.places[i, 0]), np.float32(scratch.places[i, 1]), np.float32(scratch.places[i, 2])
+    spread, bits, first_row = np.float32(scratch.places[i, 3]), batch.bits[i], discs.first_row[0]
+    while first < last:
+        stop, n, at = min(last, first + _STRETCH), 0, tally[HITS]
+        if at + (stop - first) > scratch.hit_slot.size or tally[RUNS] == scratch.run.shape[0]:
+            return False
+        for e in range(first, stop):
+            dx, dy, dz = discs.disc[e, 0] - x, discs.disc[e, 1] - y, discs.disc[e, 2] - z
+            rim, lone = notes.rim[e] + spread, notes.lone[e]
+            is_far = dx * dx + dy * dy + dz * dz > rim * rim
+            is_lone = is_far & (lone != FETCHED) & (notes.others[e] & bits == 0)
+            slot = segment.rows.slot[first_row + discs.scored[e]]
+            # Each is written as a hit and as waiting, and one cursor moves: no branch to mispredict.
+            scratch.hit_slot[at], scratch.hit_score[at] = slot, lone
+            at += is_lone & (owner[slot] == number)
+            waiting[n] = e
+            n += not is_lone
+        tally[HITS] = at
+        tally[VERIFIED] += stop - first - n
         first = stop
         if n and not _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
             return False
@@ -147,7 +188,7 @@ def _reaching(disc, first, last, gap):
 def _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
     """Score the rows of the waiting discs and keep those that reach their threshold; False when room ran out."""
     discs, rows, tally, places = segment.discs, segment.rows, scratch.tally, scratch.places
-    if tally[HITS] + n > scratch.hit_slot.size:
+    if tally[HITS] + n > scratch.hit_slot.size or tally[RUNS] == scratch.run.shape[0]:
         return False
     tally[VERIFIED] += n
     x, y, z, spread = places[i, 0], places[i, 1], places[i, 2], places[i, 3]
@@ -155,9 +196,6 @@ def _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
     for w in range(n):
         e = scratch.waiting[w]
         k = discs.scored[e]
-        slot = rows.slot[first_row + k]
-        if owner[slot] != number:
-            continue
         if notes.others[e] & bits == 0:
             text = _text_of_one(rows, k, term, batch, i)
         else:
@@ -171,8 +209,9 @@ def _score_waiting(segment, notes, term, n, batch, i, owner, number, scratch):
             near = near_of(_distance(segment, notes, k, batch, i, places), rows.score[k, MAX_DISTANCE])
         score = score_of(rows.score[k, TEXT_WEIGHT], text, near)
         if score >= rows.score[k, THRESHOLD]:
-            scratch.hit_slot[at], scratch.hit_score[at], scratch.hit_message[at] = slot, score, i
-            at += 1
+            slot = rows.slot[first_row + k]
+            scratch.hit_slot[at], scratch.hit_score[at] = slot, score
+            at += owner[slot] == number
     tally[HITS] = at
     return True
 

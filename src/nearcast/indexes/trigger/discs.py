@@ -20,8 +20,9 @@ from nearcast.geo import cos_latitude
 from nearcast.indexes.shared.filters import term_bit
 from nearcast.indexes.trigger.places import cells_of_boxes, cut_space
 from nearcast.indexes.trigger.reach import WILDCARD, frame_around, frame_length, frame_point, scored_triggers
-from nearcast.indexes.trigger.rows import MAX_DISTANCE, RIM, SCORED, X, Y
+from nearcast.indexes.trigger.rows import FUNCTION, MAX_DISTANCE, OWN, RIM, SCORED, TEXT_WEIGHT, THRESHOLD, X, Y
 from nearcast.indexes.trigger.tables import VACANT, by_cell_and_term, make_tables
+from nearcast.similarity import counts_weights, reads_whole_message, score_of, text_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The group of discs that are tested wherever the message is.
 NOWHERE = 0
+#: In `DiscNotes.lone`: the row must be fetched, as nothing can be said of its score.
+FETCHED = -1.0
 
 
 class Discs(NamedTuple):
@@ -59,10 +62,16 @@ class DiscNotes(NamedTuple):
     `others[e]` is the signature of the words that the row of disc e has beside the term of the disc. `cosine[k]` is the
     cosine of the latitude of row k of `TriggerRows.score`; there are none on a plane. Every process computes its own:
     with the cosines of another machine a distance might differ in the last bit.
+
+    `rim` and `lone` are for the discs of group 0. `rim[e]` is the RIM of the row of disc e. `lone[e]` is, if the disc
+    holds everything, the score of the row for a message beyond its rim that has the term of the disc in common with it
+    and no other word: FETCHED where that misses the threshold, or depends on the message.
     """
 
     others: NDArray[np.uint64]
     cosine: NDArray[np.float64]
+    rim: NDArray[np.float32]
+    lone: NDArray[np.float64]
 
 
 class DiscLayout(NamedTuple):
@@ -142,14 +151,18 @@ def build_discs(rows: TriggerRows, layout: DiscLayout, order: NDArray[np.int64],
     )
 
 
-def note_discs(rows: TriggerRows, discs: Discs, *, is_earth: bool) -> DiscNotes:
-    """Return the notes on the discs of a segment with these rows."""
+def note_discs(rows: TriggerRows, discs: Discs, weight: NDArray[np.float64], *, is_earth: bool) -> DiscNotes:
+    """Return the notes on the discs of a segment with these rows, laid out when terms weighed the same."""
     others = np.zeros(len(discs.scored), np.uint64)
     cosine = np.empty(len(rows.score) if is_earth else 0)
+    nowhere = discs.table[: discs.table_start[1]]
+    n_nowhere = int(nowhere[:, 2].max(initial=0))
+    rim, lone = np.empty(n_nowhere, np.float32), np.full(n_nowhere, FETCHED)
     if len(rows.score):  # who has boolean subscriptions alone need not wait until these are compiled
         _sign_others(rows.code_start, rows.code, discs, others)
         _fill_cosines(rows.score, cosine)
-    return DiscNotes(others, cosine)
+        _score_alone(nowhere, rows.score, discs, weight, rim, lone)
+    return DiscNotes(others, cosine, rim, lone)
 
 
 @kernel
@@ -163,6 +176,27 @@ def _sign_others(code_start, code, discs, others):
             for i in range(code_start[row], code_start[row + 1]):
                 if code[i] != term:
                     others[e] |= term_bit(code[i])
+
+
+@kernel
+def _score_alone(nowhere, score, discs, weight, rim, lone):
+    """Fill `rim`, and `lone` for the discs that hold everything, of the lists of group 0."""
+    for at in range(nowhere.shape[0]):
+        term = nowhere[at, 0]
+        if term == VACANT:
+            continue
+        for e in range(nowhere[at, 1], nowhere[at, 2]):
+            k = discs.scored[e]
+            rim[e] = score[k, RIM]
+            function = int(score[k, FUNCTION])
+            if discs.disc[e, 3] < np.inf or reads_whole_message(function):
+                continue
+            common = 0.0
+            if term != WILDCARD:
+                common = weight[term] if counts_weights(function) else 1.0
+            reached = score_of(score[k, TEXT_WEIGHT], text_of(function, common, score[k, OWN], 0.0), 0.0)
+            if reached >= score[k, THRESHOLD]:
+                lone[e] = reached
 
 
 @kernel

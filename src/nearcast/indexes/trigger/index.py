@@ -94,9 +94,9 @@ class TriggerIndex(MergingIndex):
     older components still list is skipped.
 
     Full deltas and segments of like size are merged by a background thread that works on immutable arrays and
-    takes the lock only to put the result in place. `leaf_rows`: rectangles per cell, and scored rows per
-    group. `few`: a term with no more triggers than this is not cut by place. `delta_rows`: rows collected before they
-    become a segment.
+    takes the lock only to put the result in place. `leaf_rows`: rectangles per cell; a group has
+    four times as many scored rows. `few`: a term with no more triggers than this is not cut by place. `delta_rows`:
+    rows collected before they become a segment.
     """
 
     def __init__(self, space: Space, *, leaf_rows: int = 4000, few: int = 8, delta_rows: int = 4096):
@@ -327,7 +327,7 @@ class TriggerIndex(MergingIndex):
             return
         if staged.triggers is None:
             assert staged.segment is not None
-            component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry)
+            component: Component = SegmentComponent(self._new_number(), staged.segment, staged.geometry, self._weights)
             self._components = [*self._components, component]
         else:
             component = self._delta_with_room(staged.triggers)
@@ -608,18 +608,16 @@ class TriggerIndex(MergingIndex):
         owner, popularity = arrays.mapped("owner", np.uint8), arrays.mapped("popularity", np.int32)
         weights = arrays.mapped("weights", np.float64)
         n_slots, n_terms, numbers = len(owner) - 1, manifest["terms"], manifest["segments"]
-        index._components = [
-            open_segment(number, folder / f"segment-{number}", n_slots=n_slots, n_terms=n_terms, space=space)
-            for number in numbers
-        ]
         check_weights(arrays, weights)
+        arrays.check("weights", len(weights) >= n_terms, "it lacks terms")
+        opened = partial(open_segment, n_slots=n_slots, n_terms=n_terms, weight=weights, space=space)
+        index._components = [opened(number, folder / f"segment-{number}") for number in numbers]
         if manifest["topk"]:
             with index._undo:
                 index._moving_part().open(folder, manifest["topk"], n_slots=n_slots, n_terms=len(weights))
         moving = np.empty(0, np.int64) if index._moving is None else index._moving.slots()
         check_owners(arrays, owner, [*numbers, *([MOVING] if manifest["topk"] else [])], moving, manifest["live"])
         arrays.check("popularity", len(popularity) >= n_terms, "it lacks terms")
-        arrays.check("weights", len(weights) >= n_terms, "it lacks terms")
         index._free_numbers = [n for n in index._free_numbers if n not in numbers]
         index._owner, index._popularity = owner, popularity
         index.set_weights(weights)

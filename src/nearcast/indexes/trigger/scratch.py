@@ -8,7 +8,6 @@ import numpy as np
 
 from nearcast._jit import hot_kernel, inlined
 from nearcast.indexes.shared.filters import term_bit
-from nearcast.indexes.shared.gather import TWO_PASSES
 from nearcast.indexes.trigger.places import empty_stack
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 WAITING = 1024
 
 # Fields of `TriggerScratch.tally`.
-FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS = 0, 1, 2, 3, 4, 5
+FOUND, LOOKED_AT, VERIFIED, PENDING, MARKED, HITS, RUNS = range(7)
 
 #: Most messages in a chunk that is searched for scored rows: one bit each in a row of `TriggerScratch.masks`.
 SCORED_CHUNK = 512
@@ -34,12 +33,14 @@ class TriggerScratch(NamedTuple):
     """Scratch space of one thread: marked terms, waiting entries, cells, what was found, room to sort.
 
     `found[:tally[FOUND]]` are slots of boolean rows, by component and message. `pending[:tally[PENDING]]` are
-    (message, row) pairs whose polygon is still to be tested. The first `tally[HITS]` hits are scored rows: slot, score,
-    and which message of the chunk, in no order. Room may run out: a search then stops, to be gone on with or repeated.
+    (message, row) pairs whose polygon is still to be tested. The first `tally[HITS]` hits are scored rows, slot and
+    score, in `tally[RUNS]` runs for one message each (see `runs`). Room may run out: a search then stops, to be gone on
+    with or repeated.
 
     `has[term]` is 1 while a message with the term is verified. `number_of[term]` numbers the terms that messages of the
     chunk have, 0 for all others, and bit i of the row `masks[number_of[term]]` tells whether message i has it;
     `places[i]` is where that message is in the frame of the segment being searched, and the cosine of its latitude.
+    `marks` has a bit for each slot, `rank` a count for each word of them: see `shared.gather`.
     """
 
     has: NDArray[np.uint8]
@@ -56,11 +57,14 @@ class TriggerScratch(NamedTuple):
     pending: NDArray[np.int32]
     hit_slot: NDArray[np.int32]
     hit_score: NDArray[np.float64]
-    hit_message: NDArray[np.int32]
+    run: NDArray[np.int64]
+    last_run: NDArray[np.int64]
     tally: NDArray[np.int64]
     spare: NDArray[np.int32]
     spare_score: NDArray[np.float64]
     digits: NDArray[np.int64]
+    marks: NDArray[np.uint64]
+    rank: NDArray[np.int32]
 
 
 def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
@@ -80,11 +84,14 @@ def new_scratch(n_terms: int, n_cells: int, room: int) -> TriggerScratch:
         pending=np.empty((max(16, room // 64), 2), np.int32),
         hit_slot=np.empty(room, np.int32),
         hit_score=np.empty(room),
-        hit_message=np.empty(room, np.int32),
-        tally=np.zeros(6, np.int64),
+        run=np.empty((max(16, room // 16), 3), np.int64),
+        last_run=np.empty(SCORED_CHUNK, np.int64),
+        tally=np.zeros(7, np.int64),
         spare=np.empty(1024, np.int32),
         spare_score=np.empty(1024),
-        digits=np.empty(TWO_PASSES, np.int64),
+        digits=np.empty(256, np.int64),
+        marks=np.empty(1, np.uint64),
+        rank=np.empty(1, np.int32),
     )
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 MOST_CELLS = 4
 #: Segments of up to this many cells' worth of rows are not cut by place.
 _SMALL = 4
+#: How many cells' worth of scored rows are a group: every list that a message looks up there costs some tests.
+_GROUP_LEAVES = 4
 #: How many times `few` discs are few.
 _FEW_DISCS = 16
 #: Entries whose rectangles are bounded together, so that a long list can be skipped through.
@@ -69,7 +71,7 @@ def build_segment(
     boolean = np.flatnonzero(rows.shape > SCORED)
     n = len(boolean)
     places = cut_space(rows.part[boolean], leaf_rows)
-    layout, scored_order = plan_discs(rows, weight, leaf_rows)
+    layout, scored_order = plan_discs(rows, weight, _GROUP_LEAVES * leaf_rows)
     rows = take_rows(rows, np.append(boolean[_spatial_order(places, rows.part[boolean])], scored_order))
     n_terms = int(rows.code.max(initial=-1)) + 1
     count = np.zeros(n_terms + 1, np.int32)

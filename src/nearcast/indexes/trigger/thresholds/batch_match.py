@@ -103,12 +103,9 @@ def _search_chunk(
     slots, score, begin = np.empty(n_hits, np.int32), np.empty(n_hits), np.empty(n + 1, np.int64)
     spare, spare_score = np.empty(n_hits, np.int32), np.empty(n_hits)
     merge_hits(
-        _NO_FOUND,
-        np.empty((0, n + 1), np.int64),
         scratch.hit_slot[:n_hits],
         scratch.hit_score[:n_hits],
         message,
-        np.arange(n, dtype=np.int32),
         begin,
         n_slots.bit_length(),
         spare,
