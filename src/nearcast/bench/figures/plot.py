@@ -25,7 +25,7 @@ _LINES, _STRIPES = ("-", "--", ":"), ("", "///", "...")
 _LOG_FROM = 10
 _PANEL_INCHES = (4.4, 3.6)
 #: Words below an axis that have more letters are turned.
-_LABEL_LETTERS = 50
+_LABEL_LETTERS = 40
 _NOTE_INCHES, _LEGEND_LINE_INCHES = 0.3, 0.24
 _LOOK: dict[Any, Any] = {
     "font.size": 10,
