@@ -19,7 +19,6 @@ from nearcast.bench.limits import rows_within, why_not_built
 from nearcast.bench.timing import Say, batches_of, built, change_s, passes_us, settle
 
 if TYPE_CHECKING:
-    from nearcast.bench.answers import Rows
     from nearcast.bench.figures.figure import Figure, Point, Row, Series
     from nearcast.indexes import Index
 
@@ -84,8 +83,7 @@ def over_points(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
             made = built(columns, spec)
             row |= {"build_s": round(made.seconds, 3), "bytes_per_subscription": round(made.n_bytes / n, 1)}
             row["listed_tokens"] = made.index.stats().get("listed_tokens")  # of an index that has prefixes
-            rows = _asked(made.index, columns, spec, answers, figure.limit_s)
-            yield row | _matching(made.index, columns, spec, answers, rows) | {"skipped": None}
+            yield row | _matching(made.index, columns, spec, answers, figure.limit_s) | {"skipped": None}
 
 
 def over_inserts(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
@@ -108,8 +106,7 @@ def over_inserts(figure: Figure, data: FigureData, say: Say) -> Iterator[Row]:
             say(f"step {at} of {len(steps)}: {series.label}")
             taken = insert_s(index, columns, n + step * (at - 1))
             row = head_of(point, series, series.spec, columns) | {"update_us": round(taken * 1e6 / step, 3)}
-            rows = _asked(index, columns, series.spec, answers, figure.limit_s)
-            yield row | _matching(index, columns, series.spec, answers, rows) | {"skipped": None}
+            yield row | _matching(index, columns, series.spec, answers, figure.limit_s) | {"skipped": None}
 
 
 def first_rows(columns: EncodedWorkload, n: int) -> EncodedWorkload:
@@ -123,14 +120,16 @@ def head_of(point: Point, series: Series, spec: str, columns: EncodedWorkload) -
     return {"x": n if point.x is None else point.x, "series": series.label, "index": spec, "subscriptions": n}
 
 
-def _asked(index: Index, columns: EncodedWorkload, spec: str, answers: Answers, limit_s: float | None) -> Rows | None:
-    """Return which messages an index is asked, None for all; where there is a limit, as many as there is time for."""
+def _matching(
+    index: Index, columns: EncodedWorkload, spec: str, answers: Answers, limit_s: float | None
+) -> dict[str, Any]:
+    """Check the answers, then return the time per message, how many answers there are and how many were looked at.
+
+    `scan` is asked the sample. Where there is a limit, no more messages are asked than there is time for.
+    """
     rows = None if limit_s is None else rows_within(index, columns.messages, answers, MATCH_S)
-    return answers.sample if rows is None and is_scan(spec) else rows
-
-
-def _matching(index: Index, columns: EncodedWorkload, spec: str, answers: Answers, rows: Rows | None) -> dict[str, Any]:
-    """Check the answers to some messages; return the time of one, how many answers it has and how many it took."""
+    if rows is None and is_scan(spec):
+        rows = answers.sample
     messages = columns.messages if rows is None else columns.messages.take(rows)
     matches = index.match(messages)
     answers.check(spec, matches, rows)

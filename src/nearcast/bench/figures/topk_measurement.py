@@ -56,18 +56,16 @@ def _measured(
 
     What to expect is known from the point before, where the series was measured there, else from a trial.
     """
-    tried, reasons = dict[str, Known](), dict[str, str]()
+    skipped: dict[str, Row] = {}
     if limit_s is not None:
         for label, spec in series.items():
             trial = known.get(label) or trial_of(stream, spec, say)
             if trial is not None and (reason := why_too_much(trial, stream, limit_s)) is not None:
-                tried[label], reasons[label] = trial, reason
-    left = list(dict.fromkeys(spec for label, spec in series.items() if label not in reasons))
+                skipped[label] = dict.fromkeys(trial.row) | {"index": spec, "skipped": reason}
+    left = list(dict.fromkeys(spec for label, spec in series.items() if label not in skipped))
     measured = dict(zip(left, measure(stream, left, say)[0], strict=True)) if left else {}
     return {
-        label: dict.fromkeys(tried[label].row) | {"index": spec, "skipped": reasons[label]}
-        if label in reasons
-        else measured[spec] | {"skipped": None}
+        label: skipped[label] if label in skipped else measured[spec] | {"skipped": None}
         for label, spec in series.items()
     }
 
